@@ -62,6 +62,17 @@ static void host_release(const weft_host *h, void *memory) {
     free(memory);
 }
 
+static int64_t held __attribute__((unused)); /* allocations of counted_alloc that are not released */
+
+static inline void *counted_alloc(const weft_host *h, size_t bytes, size_t alignment) {
+    held++;
+    return host_alloc(h, bytes, alignment);
+}
+static inline void counted_release(const weft_host *h, void *memory) {
+    if (memory != NULL) held--;
+    host_release(h, memory);
+}
+
 static const void *host_extension(const weft_host *h, const char *id) {
     (void)h;
     (void)id;
@@ -79,20 +90,20 @@ static inline bool is_seen_by_the_host(void) {
 static inline bool is_cpu(void) {
     return strcmp(device_choice(), "cpu") == 0;
 }
-/* Returns the number of `dtypes` that the device supports. */
 /* True for AMX. It multiplies only bf16; the next lower instruction set computes and tests the rest. */
 static inline bool is_amx(void) {
     const char *isa = getenv("WEFT_TEST_ISA");
     return isa != NULL && strcmp(isa, "amx-bf16") == 0;
 }
-/* Returns the number of type combinations of a matmul's operands and result. */
 /* The emulator runs kernels thread by thread, so the quick suite skips large and repetitive cases there. */
 static inline bool is_slow(void) {
     return !is_cpu() && !is_full();
 }
+/* Returns the number of `dtypes` that the device supports. */
 static inline int n_types(void) {
     return is_slow() ? 2 : 3; /* fp16 in the full suite */
 }
+/* Returns the number of type combinations of a matmul's operands and result. */
 static inline int n_mixes(void) {
     return 2 * n_types() - 1;
 }
@@ -101,23 +112,30 @@ static inline bool is_too_large(int64_t multiply_adds) {
     return is_slow() && multiply_adds > 3000000;
 }
 
+/* Creates a device with these keys, "device.threads=1". */
+static weft_status create_device(weft_device **out, const weft_host *of, int32_t index, const char *const *overrides,
+                                 size_t n, weft_error *err) {
+    weft_config *config = NULL;
+    void *keys = calloc(1, plugin->config_size + 1);
+    weft_status status = weft_config_load(&config, NULL, overrides, n, err);
+    ck_assert_msg(status == WEFT_OK, "%s", err->text);
+    status = weft_config_fill(config, keys, "device", plugin->keys, plugin->n_keys, plugin->key_stride, err);
+    ck_assert_msg(status == WEFT_OK, "%s", err->text);
+    status = table->create(out, of, keys, index, err);
+    weft_config_free(config);
+    free(keys);
+    return status;
+}
+
 static weft_device *make_device(int threads, int32_t index) {
     const char *overrides[DEVICE_CHOICE_MOST + 1];
     size_t n = device_choice_overrides(overrides);
     char of_threads[64];
     weft_error err = WEFT_ERROR_INIT;
-    weft_config *config = NULL;
     weft_device *device = NULL;
-    void *keys = calloc(1, plugin->config_size + 1);
     (void)snprintf(of_threads, sizeof of_threads, "device.threads=%d", threads);
     if (is_cpu()) overrides[n++] = of_threads;
-    ck_assert_msg(weft_config_load(&config, NULL, overrides, n, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_config_fill(config, keys, "device", plugin->keys, plugin->n_keys, plugin->key_stride, &err) ==
-                      WEFT_OK,
-                  "%s", err.text);
-    ck_assert_msg(table->create(&device, &host, keys, index, &err) == WEFT_OK, "%s", err.text);
-    weft_config_free(config);
-    free(keys);
+    ck_assert_msg(create_device(&device, &host, index, overrides, n, &err) == WEFT_OK, "%s", err.text);
     return device;
 }
 
@@ -389,22 +407,39 @@ typedef struct named_ref {
     bool optional;
 } named_ref;
 
-#define REFUSES(r, kernel, args, refs)                                                                                 \
+#define REF(args, field, element)                                                                                      \
+    { &(args).field, "operand " #field, element, false }
+#define OPTIONAL(args, field, element)                                                                                 \
+    { &(args).field, "operand " #field, element, true }
+#define WORKSPACE_REF(args)                                                                                            \
+    { &(args).workspace, "workspace", 8, false }
+
+/* Checks that a kernel is rejected with the status and a message with its name and the text. */
+#define REJECTS(r, kernel, args, status, part)                                                                         \
     do {                                                                                                               \
+        weft_error reject_err = WEFT_ERROR_INIT;                                                                       \
+        ck_assert_int_eq(table->kernel((r)->device, NULL, (args), &reject_err), status);                               \
+        ck_assert_says(reject_err, #kernel);                                                                           \
+        ck_assert_says(reject_err, part);                                                                              \
+    } while (0)
+
+#define REFUSES(r, kernel, args, ...)                                                                                  \
+    do {                                                                                                               \
+        const named_ref refs[] = {__VA_ARGS__};                                                                        \
         weft_error e = WEFT_ERROR_INIT;                                                                                \
-        for (size_t at = 0; at < sizeof(refs) / sizeof *(refs); at++) {                                                \
-            const weft_ref kept = *(refs)[at].ref;                                                                     \
-            (refs)[at].ref->offset += CANARY + (refs)[at].element;                                                     \
+        for (size_t at = 0; at < sizeof(refs) / sizeof *refs; at++) {                                                  \
+            const weft_ref kept = *refs[at].ref;                                                                       \
+            refs[at].ref->offset += CANARY + refs[at].element;                                                         \
             ck_assert_msg(table->kernel((r)->device, NULL, (args), &e) == WEFT_E_HOST, #kernel " reaches beyond %s",   \
-                          (refs)[at].name);                                                                            \
-            ck_assert_msg(strstr(e.text, #kernel) && strstr(e.text, (refs)[at].name), "%s", e.text);                   \
-            (refs)[at].ref->offset = -(refs)[at].element;                                                              \
+                          refs[at].name);                                                                              \
+            ck_assert_msg(strstr(e.text, #kernel) && strstr(e.text, refs[at].name), "%s", e.text);                     \
+            refs[at].ref->offset = -refs[at].element;                                                                  \
             ck_assert_int_eq(table->kernel((r)->device, NULL, (args), &e), WEFT_E_HOST);                               \
-            *(refs)[at].ref = kept;                                                                                    \
-            if ((refs)[at].optional) continue;                                                                         \
-            (refs)[at].ref->buffer = NULL;                                                                             \
+            *refs[at].ref = kept;                                                                                      \
+            if (refs[at].optional) continue;                                                                           \
+            refs[at].ref->buffer = NULL;                                                                               \
             ck_assert_int_eq(table->kernel((r)->device, NULL, (args), &e), WEFT_E_HOST);                               \
-            *(refs)[at].ref = kept;                                                                                    \
+            *refs[at].ref = kept;                                                                                      \
         }                                                                                                              \
         (args)->struct_size = 0;                                                                                       \
         ck_assert_int_eq(table->kernel((r)->device, NULL, (args), &e), WEFT_E_HOST);                                   \

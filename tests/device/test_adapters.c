@@ -60,6 +60,14 @@ static void add_operand(call *c, const char *name, size_t field, const void *dat
 #define IN(c, type, field, data, n, dtype)  add_operand(c, #field, offsetof(type, field), data, n, dtype, false)
 #define OUT(c, type, field, data, n, dtype) add_operand(c, #field, offsetof(type, field), data, n, dtype, true)
 
+#define CALL(of, with)                                                                                                 \
+    { .name = #of, .args = &(with), .size = sizeof(with), .run = run_##of }
+#define CALL_WITH_ROOM(of, type, with)                                                                                 \
+    {                                                                                                                  \
+        .name = #of, .args = &(with), .size = sizeof(with), .run = run_##of, .room = room_##of,                        \
+        .workspace = offsetof(type, workspace)                                                                         \
+    }
+
 static int64_t operand_bytes(const operand *o) {
     return weft_dtype_span(o->dtype, o->n);
 }
@@ -72,11 +80,8 @@ static weft_ref put_operand(run *r, const operand *o) {
     return put_at(r, o->data, operand_bytes(o), r->shift / 8 * 8);
 }
 
-static void device_run(run *r, const void *data) {
-    const call *c = data;
-    weft_error err = WEFT_ERROR_INIT;
-    char args[sizeof(weft_prefix)];
-    weft_ref refs[MOST_OPERANDS];
+/* Puts the operands and the workspace, and refers to them in a copy of the arguments. */
+static void place(run *r, const call *c, char args[sizeof(weft_prefix)], weft_ref refs[MOST_OPERANDS]) {
     memcpy(args, c->args, c->size);
     for (int i = 0; i < c->n; i++) {
         refs[i] = put_operand(r, &c->operands[i]);
@@ -86,6 +91,14 @@ static void device_run(run *r, const void *data) {
         const weft_ref workspace = put_workspace(r, c->room(table, r->device, args));
         memcpy(args + c->workspace, &workspace, sizeof workspace);
     }
+}
+
+static void device_run(run *r, const void *data) {
+    const call *c = data;
+    weft_error err = WEFT_ERROR_INIT;
+    char args[sizeof(weft_prefix)];
+    weft_ref refs[MOST_OPERANDS];
+    place(r, c, args, refs);
     ck_assert_msg(c->run(table, r->device, args, &err) == WEFT_OK, "%s: %s", c->name, err.text);
     for (int i = 0; i < c->n; i++)
         if (c->operands[i].result) get_cells(r, refs[i], c->operands[i].n, c->operands[i].dtype);
@@ -162,15 +175,7 @@ static void expect_bounds(const call *c, const char *kernel) {
     char args[sizeof(weft_prefix)];
     weft_ref refs[MOST_OPERANDS];
     weft_error err = WEFT_ERROR_INIT;
-    memcpy(args, c->args, c->size);
-    for (int i = 0; i < c->n; i++) {
-        refs[i] = put_operand(&r, &c->operands[i]);
-        memcpy(args + c->operands[i].field, &refs[i], sizeof refs[i]);
-    }
-    if (c->room != NULL) {
-        const weft_ref workspace = put_workspace(&r, c->room(table, r.device, args));
-        memcpy(args + c->workspace, &workspace, sizeof workspace);
-    }
+    place(&r, c, args, refs);
     for (int i = 0; i < c->n; i++) {
         weft_ref moved = refs[i];
         moved.offset += CANARY + 8;
@@ -194,15 +199,8 @@ static void factors_are_judged(int64_t rows, int64_t width, int64_t parts, bool 
     weft_multiply args = {.struct_size = sizeof args, .rows = rows, .width = width, .parts = parts, .dtype = dtype};
     float *x = numbers_of(dtype, n, 2), *dy = numbers_of(dtype, n, 1), *dx = numbers_of(dtype, n, 1);
     float *by = numbers(parts, 1), *norms = numbers(parts, 1), *dby = numbers(parts, 1), *shift = numbers(parts, 1);
-    call forward = {"multiply", &args, sizeof args, 0, run_multiply, NULL, {{0}}, 0};
-    call back = {"multiply_backward",
-                 &args,
-                 sizeof args,
-                 offsetof(weft_multiply, workspace),
-                 run_multiply_backward,
-                 room_multiply_backward,
-                 {{0}},
-                 0};
+    call forward = CALL(multiply, args);
+    call back = CALL_WITH_ROOM(multiply_backward, weft_multiply, args);
     args.accumulate_dx = args.accumulate_dby = adds;
     for (int64_t i = 0; i < parts; i++) norms[i] = fabsf(norms[i]) + 0.5f;
     for (int i = 0; i < 2; i++) {
@@ -234,10 +232,9 @@ TESTS(factors_scale_channels_heads_or_all, n_types()) {
 }
 
 TEST(factors_that_do_not_fit_are_refused) {
-    weft_error err = WEFT_ERROR_INIT;
     const weft_multiply args = {.struct_size = sizeof args, .rows = 2, .width = 10, .parts = 3, .dtype = WEFT_F32};
-    ck_assert_int_eq(table->multiply(devices[0], NULL, &args, &err), WEFT_E_HOST);
-    ck_assert_msg(strstr(err.text, "10 elements cannot be split into 3 equal chunks") != NULL, "%s", err.text);
+    REJECTS(&(run){.device = devices[0]}, multiply, &args, WEFT_E_HOST,
+            "10 elements cannot be split into 3 equal chunks");
 }
 
 /* ---- dropout ---- */
@@ -253,7 +250,7 @@ static void dropout_is_judged(int64_t batch, int64_t row, double p, int64_t firs
                                .accumulate = adds,
                                .dtype = dtype};
     float *x = numbers_of(dtype, n, 2), *y = numbers_of(dtype, n, 2);
-    call c = {"dropout", &args, sizeof args, 0, run_dropout, NULL, {{0}}, 0};
+    call c = CALL(dropout, args);
     IN(&c, weft_dropout, x, x, n, dtype);
     IN(&c, weft_dropout, first, &first, 1, WEFT_I64);
     OUT(&c, weft_dropout, y, adds ? y : NULL, n, dtype);
@@ -347,8 +344,7 @@ static void norms_are_judged(int64_t rows, int64_t width, int64_t rank, int32_t 
           *down = numbers_of(dtype, rank * width, 0.3f);
     float *up = numbers_of(dtype, rows * rank, 0.3f);
     void *packed_w = packed ? packed_of(dtype_w, w, rows * width) : NULL;
-    call c = {"row_norms",   &args,          sizeof args, offsetof(weft_row_norms, workspace),
-              run_row_norms, room_row_norms, {{0}},       0};
+    call c = CALL_WITH_ROOM(row_norms, weft_row_norms, args);
     float *got = NULL;
     double *want = NULL;
     IN(&c, weft_row_norms, w, packed ? packed_w : w, rows * width, dtype_w);
@@ -384,11 +380,9 @@ TESTS(rows_are_normed_whatever_they_are_stored_as, n_types()) {
 }
 
 TEST(norms_of_what_is_no_matrix_are_refused) {
-    weft_error err = WEFT_ERROR_INIT;
     const weft_row_norms args = {
         .struct_size = sizeof args, .rows = 1, .width = 256, .dtype = WEFT_F32, .dtype_w = WEFT_DYN8X256};
-    ck_assert_int_eq(table->row_norms(devices[0], NULL, &args, &err), WEFT_E_UNSUPPORTED);
-    ck_assert_msg(strstr(err.text, "dtype_w is") != NULL, "%s", err.text);
+    REJECTS(&(run){.device = devices[0]}, row_norms, &args, WEFT_E_UNSUPPORTED, "dtype_w is");
 }
 
 /* ---- a prefix ---- */
@@ -414,15 +408,8 @@ static void prefix_is_judged(shape t, int32_t dtype, bool join, bool adds) {
     float *qs = numbers_of(dtype, q, 2), *ks = numbers_of(dtype, k, 2), *vs = numbers_of(dtype, k, 1);
     float *o = numbers_of(dtype, q, 1), *lse = numbers(rows * t.heads, 2), *turn = numbers(t.rotary_dim, 3);
     float *d_o = numbers_of(dtype, q, 1), *dq = numbers_of(dtype, q, 1), *made = NULL;
-    call forward = {"prefix", &args, sizeof args, offsetof(weft_prefix, workspace), run_prefix, room_prefix, {{0}}, 0};
-    call back = {"prefix_backward",
-                 &args,
-                 sizeof args,
-                 offsetof(weft_prefix, workspace),
-                 run_prefix_backward,
-                 room_prefix_backward,
-                 {{0}},
-                 0};
+    call forward = CALL_WITH_ROOM(prefix, weft_prefix, args);
+    call back = CALL_WITH_ROOM(prefix_backward, weft_prefix, args);
     for (int i = 0; i < 2; i++) {
         call *c = i == 0 ? &forward : &back;
         IN(c, weft_prefix, q, qs, q, dtype);
@@ -456,7 +443,6 @@ TESTS(every_query_sees_a_prefix, n_types()) {
 }
 
 TEST(a_prefix_of_no_shape_is_refused) {
-    weft_error err = WEFT_ERROR_INIT;
     const weft_prefix args = {.struct_size = sizeof args,
                               .batch = 1,
                               .length = 1,
@@ -465,8 +451,7 @@ TEST(a_prefix_of_no_shape_is_refused) {
                               .head_dim = 4,
                               .places = 1,
                               .dtype = WEFT_F32};
-    ck_assert_int_eq(table->prefix(devices[0], NULL, &args, &err), WEFT_E_HOST);
-    ck_assert_msg(strstr(err.text, "3 heads over 2") != NULL, "%s", err.text);
+    REJECTS(&(run){.device = devices[0]}, prefix, &args, WEFT_E_HOST, "3 heads over 2");
 }
 
 int main(void) {

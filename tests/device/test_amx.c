@@ -102,74 +102,47 @@ TEST(a_tile_has_the_rows_and_bytes_that_it_was_given) {
 
 /* ---- misuse ---- */
 
-static void multiply_unconfigured(void) {
-    plain_dot(0, 1, 2);
-}
-static void load_unconfigured(void) {
+#define WHOLE                                                                                                          \
+    { 16, 64 }
+enum { NOTHING = -2, MULTIPLY = -1 };
+
+typedef struct misuse {
+    shape sums, a, b;
+    int load, to;        /* the tile to load; MULTIPLY: multiplies into tile `to` */
+    int times, releases; /* configurations and releases before it */
+} misuse;
+
+static const misuse misuses[] = {
+    {.load = MULTIPLY},                                           /* without a configuration */
+    {WHOLE, WHOLE, WHOLE, .load = 0, .times = 1, .releases = 1},  /* after its release */
+    {WHOLE, WHOLE, WHOLE, .load = 3, .times = 1},                 /* a tile without rows */
+    {WHOLE, WHOLE, WHOLE, .load = 8, .times = 1},                 /* the ninth tile */
+    {WHOLE, {15, 64}, WHOLE, .load = MULTIPLY, .times = 1},       /* other rows than the sums */
+    {WHOLE, WHOLE, {16, 60}, .load = MULTIPLY, .times = 1},       /* other columns */
+    {WHOLE, {16, 32}, WHOLE, .load = MULTIPLY, .times = 1},       /* other words */
+    {WHOLE, {16, 62}, {15, 64}, .load = MULTIPLY, .times = 1},    /* half a word */
+    {WHOLE, WHOLE, WHOLE, .load = MULTIPLY, .to = 1, .times = 1}, /* into an operand */
+    {{17, 64}, WHOLE, WHOLE, .load = NOTHING, .times = 1},        /* too many rows */
+    {WHOLE, WHOLE, WHOLE, .load = NOTHING, .times = 2},           /* two configurations */
+    {.load = NOTHING, .releases = 1},                             /* a release without a configuration */
+};
+
+static void misuse_tiles(const misuse *m) {
     uint32_t row[16] = {0};
-    configure(whole, whole, whole);
-    plain_release();
-    plain_load(0, row, 0);
-}
-static void load_a_tile_of_no_rows(void) {
-    uint32_t row[16] = {0};
-    configure(whole, whole, whole);
-    plain_load(3, row, 0);
-}
-static void load_a_ninth_tile(void) {
-    uint32_t row[16] = {0};
-    configure(whole, whole, whole);
-    plain_load(8, row, 0);
-}
-static void multiply_other_rows(void) {
-    configure(whole, (shape){15, 64}, whole);
-    plain_dot(0, 1, 2);
-}
-static void multiply_other_columns(void) {
-    configure(whole, whole, (shape){16, 60});
-    plain_dot(0, 1, 2);
-}
-static void multiply_other_words(void) {
-    configure(whole, (shape){16, 32}, whole);
-    plain_dot(0, 1, 2);
-}
-static void multiply_half_a_word(void) {
-    configure(whole, (shape){16, 62}, (shape){15, 64});
-    plain_dot(0, 1, 2);
-}
-static void multiply_onto_itself(void) {
-    configure(whole, whole, whole);
-    plain_dot(0, 0, 2);
-}
-static void configure_seventeen_rows(void) {
-    configure((shape){17, 64}, whole, whole);
-}
-static void configure_no_palette(void) {
-    const amx_configuration c = {0};
-    plain_configure(&c);
-}
-static void configure_twice(void) {
-    configure(whole, whole, whole);
-    configure(whole, whole, whole);
-}
-static void release_nothing(void) {
-    plain_release();
+    for (int i = 0; i < m->times; i++) configure(m->sums, m->a, m->b);
+    for (int i = 0; i < m->releases; i++) plain_release();
+    if (m->load == MULTIPLY) plain_dot(m->to, 1, 2);
+    if (m->load >= 0) plain_load(m->load, row, 0);
 }
 
-static void (*const misuses[])(void) = {multiply_unconfigured,   load_unconfigured,    load_a_tile_of_no_rows,
-                                        load_a_ninth_tile,       multiply_other_rows,  multiply_other_columns,
-                                        multiply_other_words,    multiply_half_a_word, multiply_onto_itself,
-                                        release_nothing,         configure_no_palette, configure_twice,
-                                        configure_seventeen_rows};
-enum { N_MISUSES = sizeof misuses / sizeof misuses[0] };
-
-TESTS(misuse_ends_the_program, N_MISUSES) {
+TESTS(misuse_ends_the_program, (int)LENGTH(misuses) + 1) {
     int status = 0;
     const pid_t child = fork();
     if (child == 0) {
         (void)signal(SIGABRT, SIG_DFL);
         (void)close(STDERR_FILENO);
-        misuses[_i]();
+        if (_i < (int)LENGTH(misuses)) misuse_tiles(&misuses[_i]);
+        else plain_configure(&(amx_configuration){0}); /* no palette */
         _exit(0);
     }
     ck_assert_int_eq(waitpid(child, &status, 0), child);

@@ -560,57 +560,41 @@ TESTS(attention_refuses_what_does_not_fit, n_types()) {
     attention_case t = shape(1, 6, 2, 1, 8, 0, 0, 0);
     run r = {.device = devices[0], .shift = 8};
     const int64_t cell = weft_dtype_bytes(dtypes[_i]);
-    weft_error err = WEFT_ERROR_INIT;
     weft_attention args;
     t.dtype = dtypes[_i];
     attention_make(&t);
     attention_put(&r, &t, &args);
-    {
-        named_ref refs[] = {{&args.q, "operand q", cell, false}, {&args.k, "operand k", cell, false},
-                            {&args.v, "operand v", cell, false}, {&args.starts, "operand starts", 4, false},
-                            {&args.o, "operand o", cell, false}, {&args.lse, "operand lse", 4, true}};
-        named_ref workspace[] = {{&args.workspace, "workspace", 8, false}};
-        REFUSES(&r, attention, &args, refs);
-        if (args.workspace.buffer != NULL) REFUSES(&r, attention, &args, workspace);
-    }
+    REFUSES(&r, attention, &args, REF(args, q, cell), REF(args, k, cell), REF(args, v, cell), REF(args, starts, 4),
+            REF(args, o, cell), OPTIONAL(args, lse, 4));
+    if (args.workspace.buffer != NULL) REFUSES(&r, attention, &args, WORKSPACE_REF(args));
     args.cache_rows = t.length;
-    ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
-    ck_assert_msg(strstr(err.text, "operand past"), "%s", err.text);
+    REJECTS(&r, attention, &args, WEFT_E_HOST, "operand past");
     args.past = put_at(&r, &(int64_t){1}, 8, 8);
     if (is_seen_by_the_host()) {
-        ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
-        ck_assert_msg(strstr(err.text, "after 1 earlier ones do not fit"), "%s", err.text);
+        REJECTS(&r, attention, &args, WEFT_E_HOST, "after 1 earlier ones do not fit");
     }
     args.cache_rows = 0;
     args.kv_heads = 3;
-    ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
+    REJECTS(&r, attention, &args, WEFT_E_HOST, "");
     args.kv_heads = 1;
     args.batch = (int64_t)1 << 35, args.length = (int64_t)1 << 29; /* together 2^64 positions */
-    ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
-    ck_assert_msg(strstr(err.text, "operand q"), "%s", err.text);
+    REJECTS(&r, attention, &args, WEFT_E_HOST, "operand q");
     args.batch = 1, args.length = 6;
     args.heads = (int64_t)1 << 40, args.head_dim = (int64_t)1 << 24;
-    ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
-    ck_assert_msg(strstr(err.text, "operand q"), "%s", err.text);
+    REJECTS(&r, attention, &args, WEFT_E_HOST, "operand q");
     args.heads = 2, args.head_dim = 8;
     args.window = -1;
-    ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
-    ck_assert_msg(strstr(err.text, "window is -1"), "%s", err.text);
+    REJECTS(&r, attention, &args, WEFT_E_HOST, "window is -1");
     args.window = 0;
     args.dtype = WEFT_F64;
-    ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    REJECTS(&r, attention, &args, WEFT_E_UNSUPPORTED, "");
     end_run(&r);
     t.backward = t.want_dq = t.want_dkv = 1;
     t.o = t.d_out;
     t.lse = t.d_out;
     attention_put(&r, &t, &args);
-    {
-        named_ref refs[] = {{&args.o, "operand o", cell, false},     {&args.lse, "operand lse", 4, false},
-                            {&args.d_o, "operand d_o", cell, false}, {&args.dq, "operand dq", cell, true},
-                            {&args.dk, "operand dk", cell, true},    {&args.dv, "operand dv", cell, true},
-                            {&args.workspace, "workspace", 8, false}};
-        REFUSES(&r, attention_backward, &args, refs);
-    }
+    REFUSES(&r, attention_backward, &args, REF(args, o, cell), REF(args, lse, 4), REF(args, d_o, cell),
+            OPTIONAL(args, dq, cell), OPTIONAL(args, dk, cell), OPTIONAL(args, dv, cell), WORKSPACE_REF(args));
     end_run(&r);
     attention_free(&t);
 }

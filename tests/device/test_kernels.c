@@ -4,6 +4,8 @@
 
 #include <sys/mman.h>
 
+static weft_error err = WEFT_ERROR_INIT;
+
 /* ---- embedding ---- */
 
 typedef struct embedding_case {
@@ -105,35 +107,25 @@ TESTS(embedding_refuses_what_does_not_fit, n_types()) {
     const int64_t cell = weft_dtype_bytes(dtype);
     const embedding_case t = {
         .rows = 4, .width = 3, .vocab = 7, .ids = ids, .dtype = dtype, .dtype_table = dtype_table};
-    weft_error err = WEFT_ERROR_INIT;
     weft_embedding args = embedding_backward_args(&r, &t);
-    named_ref backward[] = {{&args.ids, "operand ids", 4, false},
-                            {&args.dy, "operand dy", cell, false},
-                            {&args.dtable, "operand dtable", 4, false},
-                            {&args.workspace, "workspace", 8, false}};
-    named_ref forward[] = {{&args.ids, "operand ids", 4, false},
-                           {&args.table, "operand table", 6 - cell, false},
-                           {&args.y, "operand y", cell, false}};
     args.table = put_cells(&r, NULL, 21, dtype_table);
     args.y = put_cells(&r, NULL, 12, dtype);
-    REFUSES(&r, embedding_backward, &args, backward);
-    REFUSES(&r, embedding, &args, forward);
+    REFUSES(&r, embedding_backward, &args, REF(args, ids, 4), REF(args, dy, cell), REF(args, dtable, 4),
+            WORKSPACE_REF(args));
+    REFUSES(&r, embedding, &args, REF(args, ids, 4), REF(args, table, 6 - cell), REF(args, y, cell));
     if (is_seen_by_the_host()) {
-        ck_assert_int_eq(table->embedding(r.device, NULL, &args, &err), WEFT_E_HOST);
-        ck_assert_msg(strstr(err.text, "ids[3] is -1"), "%s", err.text);
-        ck_assert_int_eq(table->embedding_backward(r.device, NULL, &args, &err), WEFT_E_HOST);
+        REJECTS(&r, embedding, &args, WEFT_E_HOST, "ids[3] is -1");
+        REJECTS(&r, embedding_backward, &args, WEFT_E_HOST, "");
     }
     args.vocab = INT64_C(1) << 31;
-    ck_assert_int_eq(table->embedding_backward(r.device, NULL, &args, &err), WEFT_E_HOST);
-    ck_assert_msg(strstr(err.text, "exceed the limit of 2^31 - 1"), "%s", err.text);
+    REJECTS(&r, embedding_backward, &args, WEFT_E_HOST, "exceed the limit of 2^31 - 1");
     args.vocab = -1;
-    ck_assert_int_eq(table->embedding(r.device, NULL, &args, &err), WEFT_E_HOST);
-    ck_assert_msg(strstr(err.text, "vocab is -1"), "%s", err.text);
+    REJECTS(&r, embedding, &args, WEFT_E_HOST, "vocab is -1");
     args.vocab = 7;
     args.dtype_table = WEFT_F64;
-    ck_assert_int_eq(table->embedding(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    REJECTS(&r, embedding, &args, WEFT_E_UNSUPPORTED, "");
     args.dtype = WEFT_F64;
-    ck_assert_int_eq(table->embedding_backward(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    REJECTS(&r, embedding_backward, &args, WEFT_E_UNSUPPORTED, "");
     end_run(&r);
 }
 
@@ -169,17 +161,22 @@ static void square_run(run *r, const void *data) {
     get_bytes(r, args.out, 8);
 }
 
+/* The tree over existing sums. */
+static double node_oracle(const double *x, int64_t n) {
+    double *v = zeros(n + 1), sum = 0;
+    memcpy(v, x, (size_t)n * sizeof *v);
+    for (; n > 1; n = (n + 1) / 2)
+        for (int64_t i = 0; i < (n + 1) / 2; i++) v[i] = 2 * i + 1 < n ? v[2 * i] + v[2 * i + 1] : v[2 * i];
+    sum = v[0];
+    free(v);
+    return sum;
+}
+
 /* The contract's order: blocks of 64 in order, then level by level. */
 static double square_oracle(const float *x, int64_t n) {
-    int64_t blocks = (n + 63) / 64, i = 0;
-    double *v = zeros(blocks), sum = 0;
-    for (i = 0; i < n; i++) v[i / 64] += (double)x[i] * (double)x[i];
-    while (blocks > 1) {
-        const int64_t next = (blocks + 1) / 2;
-        for (i = 0; i < next; i++) v[i] = 2 * i + 1 < blocks ? v[2 * i] + v[2 * i + 1] : v[2 * i];
-        blocks = next;
-    }
-    sum = v[0];
+    double *v = zeros((n + 63) / 64), sum = 0;
+    for (int64_t i = 0; i < n; i++) v[i / 64] += (double)x[i] * (double)x[i];
+    sum = node_oracle(v, (n + 63) / 64);
     free(v);
     return sum;
 }
@@ -226,17 +223,6 @@ static void stretch_run(run *r, const void *data) {
     get_bytes(r, args.out, MOST_SUMS * 8);
 }
 
-/* The tree over existing sums. */
-static double node_oracle(const double *x, int64_t n) {
-    double *v = zeros(n + 1), sum = 0;
-    memcpy(v, x, (size_t)n * sizeof *v);
-    for (; n > 1; n = (n + 1) / 2)
-        for (int64_t i = 0; i < (n + 1) / 2; i++) v[i] = 2 * i + 1 < n ? v[2 * i] + v[2 * i + 1] : v[2 * i];
-    sum = v[0];
-    free(v);
-    return sum;
-}
-
 static void stretch_sums(double got[MOST_SUMS], const stretch_case *t) {
     float *bytes = every_way(stretch_run, t, "square_sum");
     memcpy(got, bytes, MOST_SUMS * sizeof *got);
@@ -262,22 +248,18 @@ TEST(square_sums_of_stretches_are_those_of_each) {
 TEST(square_sums_refuse_cells_and_stretches_that_do_not_fit) {
     const int64_t cells[] = {1, 96, 192, 131072, -64};
     run r = {.device = devices[0], .shift = 0};
-    weft_error err = WEFT_ERROR_INIT;
     weft_square_sum args = stretch_args(&r, &(stretch_case){0});
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
         args.cell = cells[i];
-        ck_assert_int_eq(table->square_sum(r.device, NULL, &args, &err), WEFT_E_HOST);
-        ck_assert_says(err, "64 * 2^k are possible");
+        REJECTS(&r, square_sum, &args, WEFT_E_HOST, "64 * 2^k are possible");
     }
     args.cell = 0;
     args.extent_stride = 24;
-    ck_assert_int_eq(table->square_sum(r.device, NULL, &args, &err), WEFT_E_HOST);
-    ck_assert_says(err, "stride of 24 bytes");
+    REJECTS(&r, square_sum, &args, WEFT_E_HOST, "stride of 24 bytes");
     args.extent_stride = sizeof(weft_extent);
     args.n = 5064;
     if (is_seen_by_the_host()) {
-        ck_assert_int_eq(table->square_sum(r.device, NULL, &args, &err), WEFT_E_HOST);
-        ck_assert_says(err, "extents of 5065 elements, and n is 5064");
+        REJECTS(&r, square_sum, &args, WEFT_E_HOST, "extents of 5065 elements, and n is 5064");
     }
     end_run(&r);
 }
@@ -376,19 +358,12 @@ TEST(sums_refuse_what_does_not_fit) {
     run r = {.device = devices[0], .shift = 8};
     weft_square_sum args = {.struct_size = sizeof args, .n = 5};
     weft_clip clip = clip_args(&r, &(clip_case){.n = 2});
-    named_ref refs[] = {{&args.x, "operand x", 4, false},
-                        {&args.out, "operand out", 8, false},
-                        {&args.workspace, "workspace", 8, false}};
-    named_ref of_clip[] = {{&clip.square_sums, "operand square_sums", 8, false},
-                           {&clip.count, "operand count", 8, false},
-                           {&clip.norm, "operand norm", 8, false},
-                           {&clip.coefficient, "operand coefficient", 4, false},
-                           {&clip.skip, "operand skip", 4, false}};
     args.x = put_floats(&r, NULL, 5);
     args.out = put_doubles(&r, NULL, 1);
     args.workspace = put_workspace(&r, table->square_sum_workspace(r.device, &args));
-    REFUSES(&r, square_sum, &args, refs);
-    REFUSES(&r, clip, &clip, of_clip);
+    REFUSES(&r, square_sum, &args, REF(args, x, 4), REF(args, out, 8), WORKSPACE_REF(args));
+    REFUSES(&r, clip, &clip, REF(clip, square_sums, 8), REF(clip, count, 8), REF(clip, norm, 8),
+            REF(clip, coefficient, 4), REF(clip, skip, 4));
     end_run(&r);
 }
 
@@ -487,7 +462,6 @@ static void copied_run(run *r, const void *data) {
     const update_case *t = data;
     const int64_t bytes = t->n * weft_dtype_bytes(t->copy);
     weft_range ranges[3];
-    weft_error err = WEFT_ERROR_INIT;
     weft_ref converted;
     update_call u;
     split(ranges, t->n);
@@ -523,35 +497,24 @@ TEST(update_refuses_what_does_not_fit) {
     run r = {.device = devices[0], .shift = 8};
     const float x[5] = {0};
     const update_case t = {.n = 5, .w = x, .g = x, .s = x, .copy = WEFT_BF16};
-    weft_error err = WEFT_ERROR_INIT;
     weft_range *seen = NULL, ranges[3];
     update_call u;
     split(ranges, 5);
     update_args(&u, &r, &t, ranges, 3);
-    {
-        named_ref refs[] = {{&u.region.weight, "operand weight", 4, false},
-                            {&u.region.gradient, "operand gradient", 4, false},
-                            {&u.region.states[0], "operand states[0]", 4, false},
-                            {&u.region.states[1], "operand states[1]", 4, false},
-                            {&u.region.ranges, "operand ranges", 8, false},
-                            {&u.region.copy, "operand copy", 2, true},
-                            {&u.args.coefficient, "operand coefficient", 4, false},
-                            {&u.args.skip, "operand skip", 4, false}};
-        REFUSES(&r, update, &u.args, refs);
-    }
+    REFUSES(&r, update, &u.args, REF(u.region, weight, 4), REF(u.region, gradient, 4), REF(u.region, states[0], 4),
+            REF(u.region, states[1], 4), REF(u.region, ranges, 8), OPTIONAL(u.region, copy, 2),
+            REF(u.args, coefficient, 4), REF(u.args, skip, 4));
     RUN(&r, update, &u.args);
     u.region.copy_dtype = 0;
-    ck_assert_int_eq(table->update(r.device, NULL, &u.args, &err), WEFT_E_UNSUPPORTED);
-    ck_assert_msg(strstr(err.text, "copy is") && strstr(err.text, "Allowed: fp32, bf16 and fp16"), "%s", err.text);
+    REJECTS(&r, update, &u.args, WEFT_E_UNSUPPORTED, "Allowed: fp32, bf16 and fp16");
     u.region.copy_dtype = WEFT_BF16;
     if (is_seen_by_the_host()) {
         seen = table->host_view(r.device, u.region.ranges);
         seen[2].offset--; /* an overlap */
-        ck_assert_int_eq(table->update(r.device, NULL, &u.args, &err), WEFT_E_HOST);
-        ck_assert_msg(strstr(err.text, "ranges[2]"), "%s", err.text);
+        REJECTS(&r, update, &u.args, WEFT_E_HOST, "ranges[2]");
         seen[2].offset++;
         seen[2].length++; /* past the end */
-        ck_assert_int_eq(table->update(r.device, NULL, &u.args, &err), WEFT_E_HOST);
+        REJECTS(&r, update, &u.args, WEFT_E_HOST, "");
     }
     end_run(&r);
 }
@@ -654,7 +617,6 @@ TEST(update_judges_every_region_first) {
     run r = {.device = devices[0], .shift = 8};
     const float x[5] = {1, 2, 3, 4, 5};
     const update_case t = {.n = 5, .w = x, .g = x, .s = x};
-    weft_error err = WEFT_ERROR_INIT;
     weft_update_region regions[2];
     weft_range ranges[3];
     update_call u;
@@ -664,14 +626,13 @@ TEST(update_judges_every_region_first) {
     regions[1].n = 1 << 20;
     u.args.regions = regions;
     u.args.n_regions = 2;
-    ck_assert_int_eq(table->update(r.device, NULL, &u.args, &err), WEFT_E_HOST);
+    REJECTS(&r, update, &u.args, WEFT_E_HOST, "");
     regions[1] = u.region;
     regions[1].struct_size = 8;
-    ck_assert_int_eq(table->update(r.device, NULL, &u.args, &err), WEFT_E_HOST);
+    REJECTS(&r, update, &u.args, WEFT_E_HOST, "");
     u.args.n_regions = 1;
     u.args.region_stride = 8;
-    ck_assert_int_eq(table->update(r.device, NULL, &u.args, &err), WEFT_E_HOST);
-    ck_assert_msg(strstr(err.text, "1 regions have a stride of 8 bytes"), "%s", err.text);
+    REJECTS(&r, update, &u.args, WEFT_E_HOST, "1 regions have a stride of 8 bytes");
     u.args.n_regions = 0;
     RUN(&r, update, &u.args);
     get_floats(&r, u.region.weight, 5);
@@ -683,7 +644,6 @@ TEST(update_judges_every_region_first) {
 /* ---- convert ---- */
 
 static float convert_one(run *r, const void *value, int64_t bytes, int32_t from, int32_t to, void *out) {
-    weft_error err = WEFT_ERROR_INIT;
     weft_ref source = put(r, value, bytes), target = put(r, NULL, 4), back = put(r, NULL, 4);
     float x = 0;
     ck_assert_msg(table->convert(r->device, NULL, target, to, source, from, 1, &err) == WEFT_OK, "%s", err.text);
@@ -697,7 +657,6 @@ static float convert_one(run *r, const void *value, int64_t bytes, int32_t from,
 /* 16-bit numbers keep their bits, and numbers between two neighbours round to nearest even. */
 static void convert_round_trips(int32_t dtype, uint32_t last) {
     run r = {.device = devices[2]};
-    weft_error err = WEFT_ERROR_INIT;
     const int64_t n = last;
     uint16_t *half = malloc((size_t)n * 2), *again = malloc((size_t)n * 2);
     float *wide = malloc((size_t)n * 4), *middle = malloc((size_t)n * 4), *close = malloc((size_t)n * 4);
@@ -750,7 +709,6 @@ typedef struct convert_case {
 
 static void convert_run(run *r, const void *data) {
     const convert_case *t = data;
-    weft_error err = WEFT_ERROR_INIT;
     weft_ref from = put_floats(r, t->x, t->n), to = put(r, NULL, t->n * weft_dtype_bytes(t->dtype));
     ck_assert_int_eq(table->convert(r->device, NULL, to, t->dtype, from, WEFT_F32, t->n, &err), WEFT_OK);
     get_bytes(r, to, t->n * weft_dtype_bytes(t->dtype));
@@ -760,7 +718,6 @@ TEST(convert_in_pieces_and_within_bounds) {
     const int32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
     float *x = numbers(70001, 3);
     run r = {.device = devices[0]};
-    weft_error err = WEFT_ERROR_INIT;
     weft_ref from = put_floats(&r, x, 10), to = put_floats(&r, NULL, 10);
     for (int i = 0; i < 3; i++) {
         const convert_case t = {x, 70001, types[i]};
@@ -778,7 +735,6 @@ TEST(convert_in_pieces_and_within_bounds) {
 
 TEST(memory_moves_in_out_and_within) {
     weft_device *d = devices[3];
-    weft_error err = WEFT_ERROR_INIT;
     const int64_t n = 5 << 20; /* large enough for huge pages */
     weft_ref a = {NULL, 0}, b = {NULL, 12};
     char *from = malloc((size_t)n), *to = malloc((size_t)n);
@@ -820,7 +776,6 @@ static int64_t resident_pages(const char *from, int64_t bytes) {
 /* Zeroing a large range drops its pages; the memory around both ends is unchanged. */
 TESTS(large_ranges_are_cleared_by_giving_pages_back, is_cpu() ? 4 : 0) {
     weft_device *d = devices[_i];
-    weft_error err = WEFT_ERROR_INIT;
     const int64_t n = 24 << 20, begin = 12 + 4 * 1000, words = (n - 2 * begin) / 4;
     weft_ref a = {NULL, 0}, inside = {NULL, begin};
     char *at = NULL;
@@ -841,7 +796,6 @@ TESTS(large_ranges_are_cleared_by_giving_pages_back, is_cpu() ? 4 : 0) {
 
 TEST(memory_within_one_buffer_and_not_beyond) {
     weft_device *d = devices[3];
-    weft_error err = WEFT_ERROR_INIT;
     const int64_t n = 100000;
     weft_ref a = {NULL, 0}, b = {NULL, 8};
     char *from = malloc((size_t)n), *to = malloc((size_t)n);
@@ -863,7 +817,6 @@ TEST(memory_within_one_buffer_and_not_beyond) {
 }
 
 TEST(memory_that_cannot_be_had_is_an_error) {
-    weft_error err = WEFT_ERROR_INIT;
     weft_buffer *b = NULL;
     ck_assert_int_eq(table->alloc(devices[0], &b, (int64_t)1 << 60, &err), WEFT_E_MEMORY);
     ck_assert_int_eq(table->alloc(devices[0], &b, -1, &err), WEFT_E_HOST);
@@ -896,7 +849,6 @@ static bool multiplies_bf16(const char *isa) {
 
 TEST(device_says_what_it_is) {
     weft_device_info info = {.struct_size = sizeof info};
-    weft_error err = WEFT_ERROR_INIT;
     weft_device *d = NULL;
     int64_t threads = INT64_MIN + 1; /* auto */
     table->info(devices[2], &info);

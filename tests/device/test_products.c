@@ -3,6 +3,8 @@
 
 #include "device/fixture.h"
 
+static weft_error err = WEFT_ERROR_INIT;
+
 typedef struct types {
     int32_t ab, c;
 } types;
@@ -286,7 +288,6 @@ TESTS(the_roofline_of_a_product_is_measured, is_cpu() ? 4 : 0) {
                                          .transpose_a = _i & 1,
                                          .transpose_b = _i >> 1,
                                          .dtype = WEFT_F32};
-        weft_error err = WEFT_ERROR_INIT;
         double seconds = 0;
         ck_assert_msg(roofline->product(devices[1], &seconds, &p, &err) == WEFT_OK, "%s", err.text);
         ck_assert(seconds > 0 && seconds < 60);
@@ -311,7 +312,6 @@ TESTS(the_roofline_in_bf16_is_measured, is_cpu() ? 4 : 0) {
                                      .transpose_b = _i >> 1,
                                      .dtype = WEFT_BF16};
     weft_device_info info = {.struct_size = sizeof info};
-    weft_error err = WEFT_ERROR_INIT;
     double seconds = 0, peak = 0;
     table->info(devices[1], &info);
     if (!info.has_bf16) {
@@ -358,7 +358,6 @@ TESTS(sums_on_tiles_have_the_order_that_is_documented, is_amx() ? 1 : 0) {
     run r = {.device = devices[0], .shift = 0};
     weft_matmul args = matmul_args(&t);
     float *a = numbers_of(WEFT_BF16, M * K, 11), *b = numbers_of(WEFT_BF16, N * K, 12), c[M * N];
-    weft_error err = WEFT_ERROR_INIT;
     args.a = put_matrix(&r, a, M * K, WEFT_BF16);
     args.b = put_matrix(&r, b, N * K, WEFT_BF16);
     args.c = put_floats(&r, NULL, M * N);
@@ -446,7 +445,6 @@ TEST_RANGE(products_hand_on_what_is_not_finite, FROM, TO) {
 }
 
 static void round_on_device(run *r, weft_ref *ref, const float *x, int64_t n, int32_t dtype) {
-    weft_error err = WEFT_ERROR_INIT;
     const weft_ref wide = put_floats(r, x, n);
     *ref = put_matrix(r, NULL, n, dtype);
     ck_assert_int_eq(table->convert(r->device, NULL, *ref, dtype, wide, WEFT_F32, n, &err), WEFT_OK);
@@ -574,40 +572,33 @@ TEST_RANGE(products_refuse_what_does_not_fit, FROM, TO) {
     matmul_case t = {.m = 7, .n = 5, .k = _i == 0 ? 3 : 3000, .types = all_types[_i]};
     weft_matmul args = matmul_args(&t), whole;
     const int64_t cell = weft_dtype_bytes(t.types.ab);
-    weft_error err = WEFT_ERROR_INIT;
-    named_ref refs[] = {{&args.a, "operand a", cell, false},
-                        {&args.b, "operand b", cell, false},
-                        {&args.c, "operand c", weft_dtype_bytes(t.types.c), false},
-                        {&args.workspace, "workspace", 8, false}};
     args.a = put_matrix(&r, NULL, 7 * t.k, t.types.ab);
     args.b = put_matrix(&r, NULL, 5 * t.k, t.types.ab);
     args.c = put_matrix(&r, NULL, 35, t.types.c);
     args.accumulate = 1;
     ck_assert_int_gt(table->matmul_workspace(r.device, &args), 0);
     args.workspace = put_workspace(&r, (table->matmul_workspace(r.device, &args) + 7) / 8 * 8);
-    REFUSES(&r, matmul, &args, refs);
+    REFUSES(&r, matmul, &args, REF(args, a, cell), REF(args, b, cell), REF(args, c, weft_dtype_bytes(t.types.c)),
+            WORKSPACE_REF(args));
     whole = args;
     args.ldb = 4;
-    ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
+    REJECTS(&r, matmul, &args, WEFT_E_HOST, "");
     args.ldb = 5;
     args.m = -1;
-    ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
+    REJECTS(&r, matmul, &args, WEFT_E_HOST, "");
     args.m = INT64_MAX / 2;
-    ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
+    REJECTS(&r, matmul, &args, WEFT_E_HOST, "");
     args.m = ((int64_t)1 << 32) + 1; /* that many rows have 2^64 elements */
     args.lda = args.ldc = (int64_t)1 << 32;
-    ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
-    ck_assert_msg(strstr(err.text, "operand a of 4294967297 x 4294967296 elements"), "%s", err.text);
+    REJECTS(&r, matmul, &args, WEFT_E_HOST, "operand a of 4294967297 x 4294967296 elements");
     args = whole;
     args.has_bias = 1;
-    ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
-    ck_assert_msg(strstr(err.text, "a bias cannot be combined with"), "%s", err.text);
+    REJECTS(&r, matmul, &args, WEFT_E_UNSUPPORTED, "a bias cannot be combined with");
     args.accumulate = 0;
-    ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
-    ck_assert_msg(strstr(err.text, "operand bias is missing"), "%s", err.text);
+    REJECTS(&r, matmul, &args, WEFT_E_HOST, "operand bias is missing");
     args = whole;
     args.a.offset -= cell / 2;
-    ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
+    REJECTS(&r, matmul, &args, WEFT_E_HOST, "");
     end_run(&r);
 }
 
@@ -622,7 +613,6 @@ TEST(products_refuse_other_types) {
     args.dtype_a = args.dtype_b = args.dtype_c = WEFT_BF16;
     args.workspace = put_workspace(&r, (1 << 16) + table->matmul_workspace(r.device, &args));
     for (int i = 0; i < 27; i++) {
-        weft_error err = WEFT_ERROR_INIT;
         weft_status status = WEFT_OK;
         args.dtype_a = known[i % 3], args.dtype_b = known[i / 3 % 3], args.dtype_c = known[i / 9];
         status = table->matmul(r.device, NULL, &args, &err);

@@ -235,34 +235,21 @@ TESTS(norms_refuse_what_does_not_fit, n_types()) {
     run r = {.device = devices[0], .shift = 8};
     norm_case t = norm_make(5, 3, WEFT_NORM_LAYER, 0, dtypes[_i]);
     const int64_t cell = weft_dtype_bytes(t.dtype);
-    weft_error err = WEFT_ERROR_INIT;
     weft_norm args;
     t.with_statistics = true, t.rstd = t.mean = t.dy;
     args = norm_backward_args(&r, &t);
-    {
-        named_ref refs[] = {{&args.x, "operand x", cell, false},     {&args.gain, "operand gain", 4, false},
-                            {&args.dy, "operand dy", cell, false},   {&args.rstd, "operand rstd", 4, true},
-                            {&args.mean, "operand mean", 4, true},   {&args.dx, "operand dx", cell, true},
-                            {&args.dgain, "operand dgain", 4, true}, {&args.dbias, "operand dbias", 4, true},
-                            {&args.workspace, "workspace", 8, false}};
-        REFUSES(&r, norm_backward, &args, refs);
-    }
+    REFUSES(&r, norm_backward, &args, REF(args, x, cell), REF(args, gain, 4), REF(args, dy, cell),
+            OPTIONAL(args, rstd, 4), OPTIONAL(args, mean, 4), OPTIONAL(args, dx, cell), OPTIONAL(args, dgain, 4),
+            OPTIONAL(args, dbias, 4), WORKSPACE_REF(args));
     args.y = put_cells(&r, NULL, 15, t.dtype), args.bias = put_floats(&r, t.bias, 3);
     args.residual = put_cells(&r, t.x, 15, t.dtype), args.sum = put_cells(&r, NULL, 15, t.dtype);
-    {
-        named_ref refs[] = {{&args.y, "operand y", cell, false},
-                            {&args.bias, "operand bias", 4, false},
-                            {&args.rstd, "operand rstd", 4, true},
-                            {&args.residual, "operand residual", cell, true},
-                            {&args.sum, "operand sum", cell, false}};
-        REFUSES(&r, norm, &args, refs);
-    }
+    REFUSES(&r, norm, &args, REF(args, y, cell), REF(args, bias, 4), OPTIONAL(args, rstd, 4),
+            OPTIONAL(args, residual, cell), REF(args, sum, cell));
     args.form = 2;
-    ck_assert_int_eq(table->norm(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
-    ck_assert_msg(strstr(err.text, "norm") && strstr(err.text, "form 2"), "%s", err.text);
+    REJECTS(&r, norm, &args, WEFT_E_UNSUPPORTED, "form 2");
     args.form = WEFT_NORM_LAYER, args.dtype = WEFT_F64;
-    ck_assert_int_eq(table->norm(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
-    ck_assert_int_eq(table->norm_backward(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    REJECTS(&r, norm, &args, WEFT_E_UNSUPPORTED, "");
+    REJECTS(&r, norm_backward, &args, WEFT_E_UNSUPPORTED, "");
     end_run(&r);
     norm_free(&t);
 }
@@ -317,14 +304,10 @@ TESTS(sums_of_odd_shapes, n_types()) {
 TESTS(sums_refuse_what_does_not_fit, n_types()) {
     run r = {.device = devices[0], .shift = 8};
     const sum_case t = {.rows = 5, .width = 3, .dtype = dtypes[_i]};
-    weft_error err = WEFT_ERROR_INIT;
     weft_sum_rows args = sum_args(&r, &t);
-    named_ref refs[] = {{&args.x, "operand x", weft_dtype_bytes(t.dtype), false},
-                        {&args.out, "operand out", 4, false},
-                        {&args.workspace, "workspace", 8, false}};
-    REFUSES(&r, sum_rows, &args, refs);
+    REFUSES(&r, sum_rows, &args, REF(args, x, weft_dtype_bytes(t.dtype)), REF(args, out, 4), WORKSPACE_REF(args));
     args.dtype = WEFT_F64;
-    ck_assert_int_eq(table->sum_rows(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    REJECTS(&r, sum_rows, &args, WEFT_E_UNSUPPORTED, "");
     end_run(&r);
 }
 
