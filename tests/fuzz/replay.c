@@ -26,8 +26,8 @@ static size_t pick(size_t n) {
     return (size_t)((state >> 33) % n);
 }
 
-/* Inserts a piece, deletes or repeats a range, or changes a byte. The buffer has room for MOST_PIECE more bytes. Returns
- * the new length. */
+/* Inserts a piece, deletes or repeats a range, or changes a byte. The buffer has room for MOST_PIECE more bytes.
+ * Returns the new length. */
 static size_t mutate(unsigned char *bytes, size_t n) {
     static const char *const pieces[] = {"{",    "}",    "[",     "]",    "\"",   "\\",   ",",        ":",   "=",
                                          "#",    "\n",   "\r\n",  "none", "auto", "-1",   "1e9",      "300", "%",
