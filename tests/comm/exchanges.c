@@ -6,6 +6,8 @@
 
 static weft_error err = WEFT_ERROR_INIT;
 
+static weft_error err = WEFT_ERROR_INIT;
+
 #define GUARD 64
 
 typedef struct buffer {
@@ -383,4 +385,54 @@ void case_memory(ranks *r) {
     take_little(r, now, n + 32771);
     now.dtype = WEFT_BF16;
     take_little(r, now, n + 1);
+}
+
+/* --- measurements --- */
+
+static double seconds(void) {
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void exchange(ranks *r, weft_exchange_fn *start, const weft_exchange *what) {
+    weft_comm_handle *handle = NULL;
+    must_be_ok(start(r->comm, &handle, what, &err), err);
+    must_be_ok(r->table->wait(r->comm, handle, &err), err);
+}
+
+/* Times one call repeatedly; `bytes`: size of the larger operand. */
+static void measure(ranks *r, const char *name, weft_exchange_fn *start, int64_t bytes, int rows, int times) {
+    const int64_t n = bytes / 4 / (rows ? r->size : 1);
+    weft_exchange what = {.struct_size = (uint32_t)sizeof what, .n = n, .dtype = WEFT_F32};
+    double best = 1e9, all = 0;
+    must_be_ok(r->kernels->alloc(r->device, &what.to.buffer, bytes, &err), err);
+    must_be_ok(r->kernels->alloc(r->device, &what.from.buffer, bytes, &err), err);
+    must_be_ok(r->kernels->fill(r->device, NULL, what.to, 0, bytes / 4, &err), err);
+    must_be_ok(r->kernels->fill(r->device, NULL, what.from, 0, bytes / 4, &err), err);
+    for (int i = -1; i < times; i++) {
+        double before, took;
+        exchange(r, r->table->barrier, &what);
+        before = seconds();
+        exchange(r, start, &what);
+        took = seconds() - before;
+        if (i >= 0) all += took;
+        if (i >= 0 && took < best) best = took;
+    }
+    if (r->rank == 0) {
+        (void)printf("%-15s %9lld bytes, %d ranks: mean %9.1f us, best %9.1f us, %6.2f GB/s\n", name, (long long)bytes,
+                     (int)r->size, all / times * 1e6, best * 1e6, (double)bytes / best * 1e-9);
+    }
+    r->kernels->release(r->device, what.to.buffer);
+    r->kernels->release(r->device, what.from.buffer);
+}
+
+void case_speed(ranks *r) {
+    const int64_t large = (int64_t)64 << 20;
+    measure(r, "all_gather", r->table->all_gather, 256 * r->size, 1, 2000);
+    measure(r, "all_to_all", r->table->all_to_all, 256 * r->size, 1, 2000);
+    measure(r, "all_gather", r->table->all_gather, large, 1, 20);
+    measure(r, "all_to_all", r->table->all_to_all, large, 1, 20);
+    measure(r, "reduce_scatter", r->table->reduce_scatter, large, 1, 20);
+    measure(r, "all_reduce", r->table->all_reduce, large, 0, 20);
 }
