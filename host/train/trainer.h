@@ -1,4 +1,4 @@
-/* host/train/trainer.h: a complete training run: steps, evaluations, checkpoints, and their output directory (output.c).
+/* host/train/trainer.h: a complete training run: steps, evaluations, checkpoints, and the output directory (output.c).
  *
  *     config.ini       the resolved configuration
  *     *.jsonl          the records (journal.h); tensorboard/ the same for TensorBoard (journal.h)

@@ -33,7 +33,7 @@ static void clear_environment(void) {
 
 /* environment: "A=1 B=2"; comm: [comm] plugin, NULL: unset. */
 static weft_status find(weft_launch *out, const char *environment, const char *comm) {
-    const weft_plugins_options options = {.path = NULL};
+    const weft_plugins_settings options = {.path = NULL};
     char pairs[200], named[200], *rest = NULL;
     const char *overrides[] = {named};
     weft_plugins *plugins = NULL;
