@@ -3,8 +3,7 @@
 #include "ranks.h"
 
 #include <stdlib.h>
-
-static weft_error err = WEFT_ERROR_INIT;
+#include <time.h>
 
 static weft_error err = WEFT_ERROR_INIT;
 

@@ -61,5 +61,6 @@ void case_large(ranks *r);       /* 64 MiB */
 void case_crossing(ranks *r);    /* calls of two groups in a different order on each rank */
 void case_memory(ranks *r);      /* the memory of long sums is bounded */
 void case_rounding(ranks *r);    /* 16-bit sums */
+void case_speed(ranks *r);       /* prints measurements */
 
 #endif

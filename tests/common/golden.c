@@ -222,7 +222,7 @@ weft_generator *golden_generator(weft_run **run, const char *name, const char *c
 }
 
 double golden_worst_logit(const golden_batch *batch, weft_generator *generator) {
-    const int64_t vocabulary = weft_generator_model(generator)->vocab_size;
+    const int64_t vocabulary = weft_generator_plan(generator)->declared->info.vocab_size;
     const float *expected = golden_floats(batch, "logits"), *weights = golden_floats(batch, "weights");
     double worst = 0.0;
     for (int32_t i = 0; i < batch->rows * batch->length; i++) {
