@@ -54,7 +54,7 @@ static void show_part(void *context, uint64_t done, uint64_t rows, double loss, 
     watcher *self = context;
     const double now = weft_clock_seconds(), took = now - self->begin;
     const weft_terminal terminal = weft_terminal_of(STDOUT_FILENO);
-    weft_bar_line line = {.step = (int64_t)done, .steps = (int64_t)rows, .loss = loss, .what = "sequence"};
+    weft_bar_line line = {.step = (int64_t)done, .steps = (int64_t)rows, .loss = loss, .what = "seq"};
     char text[WEFT_BAR_LINE_SIZE];
     if (now - self->shown < 0.1 || took <= 0.0) return;
     line.rate = (double)targets / took;

@@ -15,7 +15,7 @@ typedef struct weft_bar_line {
     double loss;
     double rate;      /* tokens per second */
     double left;      /* seconds */
-    const char *what; /* name of the counted unit: "sequence"; NULL: "step" */
+    const char *what; /* name of the counted unit: "seq"; NULL: "step" */
 } weft_bar_line;
 
 enum { WEFT_BAR_LINE_SIZE = 1024 };

@@ -487,7 +487,7 @@ static void print_batch(const weft_session *session, FILE *to) {
     const int32_t micro_batches = session->engine->plan.spec.micro_batches;
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
     (void)fprintf(to, "batch      %s = %d %s of %lld, %s = %.3g epochs\n",
-                  weft_unit_counted(a, train->global_batch, "row"), micro_batches,
+                  weft_unit_counted(a, train->global_batch, "sequence"), micro_batches,
                   micro_batches == 1 ? "micro-batch" : "micro-batches", (long long)train->micro_batch,
                   weft_unit_counted(b, session->steps, "step"),
                   (double)session->steps * (double)train->global_batch / (double)session->train_info.rows);

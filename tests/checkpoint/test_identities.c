@@ -25,9 +25,9 @@ static const struct {
     {"train.global_batch=8", "[train] global_batch", "4", "8"},
     {"train.trainable=last:1", "[train] trainable", "all", "last:1"},
     {"train.precision=bf16", "[train] precision", "fp32", "bf16"},
-    {"data.context=16", "lengths of rows", "24", "16"},
+    {"data.context=16", "lengths of sequences", "24", "16"},
     {"run.seed=8", "[run] seed", "7", "8"},
-    {"data.document=file", "the rows of the data", NULL, NULL},
+    {"data.document=file", "the sequences of the data", NULL, NULL},
     {"optimizer.plugin=sgd", "optimizer plugin", NULL, NULL},
 };
 

@@ -41,9 +41,12 @@ TESTS(fits_every_width, 5) {
     for (int width = 1; width <= 140; width++)
         for (size_t l = 0; l < sizeof losses / sizeof *losses; l++)
             for (int part = 0; part < 6; part++) {
-                const weft_bar_line line = {
-                    part % 3 == 2 ? n : n / 3 * (part % 3), n, losses[l], rates[part], left[part],
-                    part == 0 ? "sequence" : NULL};
+                const weft_bar_line line = {part % 3 == 2 ? n : n / 3 * (part % 3),
+                                            n,
+                                            losses[l],
+                                            rates[part],
+                                            left[part],
+                                            part == 0 ? "seq" : NULL};
                 const weft_terminal terminal = terminal_of(width, part % 2 == 0, part < 3);
                 weft_bar_line_write(out, &line, &terminal);
                 must(columns(out) <= (width > 1 ? width - 1 : 1));
@@ -53,14 +56,14 @@ TESTS(fits_every_width, 5) {
 
 TEST(says_all_of_it) {
     const weft_bar_line line = {300, 1200, 2.0912, 5123.9, 725.0, NULL};
-    const weft_bar_line rows = {300, 1200, 2.0912, 5123.9, 725.0, "sequence"};
+    const weft_bar_line rows = {300, 1200, 2.0912, 5123.9, 725.0, "seq"};
     char out[WEFT_BAR_LINE_SIZE];
     weft_terminal terminal = terminal_of(80, false, false);
     weft_bar_line_write(out, &line, &terminal);
     ck_assert_ptr_nonnull(strstr(out, "step   300/1,200  ===."));
     ck_assert_ptr_nonnull(strstr(out, "....  loss 2.0912    5,123 tok/s  12 min 05 s left"));
     weft_bar_line_write(out, &rows, &terminal);
-    ck_assert_ptr_nonnull(strstr(out, "sequence   300/1,200  ==="));
+    ck_assert_ptr_nonnull(strstr(out, "seq   300/1,200  ==="));
     terminal.width = 40;
     weft_bar_line_write(out, &line, &terminal);
     ck_assert_str_eq(out, " 300/1200  =...... 2.091  5.1k/s 12m05s");

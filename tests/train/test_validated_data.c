@@ -80,31 +80,34 @@ static const struct {
     bool in_shape;
     const char *said;
 } mistakes[] = {
-    {high_id, false, "row 7 of split training, position 5: its id is 80. Allowed: 0 to 79"},
-    {low_id, false, "row 7 of split training, position 5: its id is -1. Allowed: 0 to 79"},
-    {high_target, false, "row 7 of split training, position 5: its target is 80. Allowed: 0 to 79"},
-    {no_number, false, "row 7 of split training, position 5: its weight is nan"},
-    {infinite, false, "row 7 of split training, position 5: its weight is inf"},
-    {negative, false, "row 7 of split training, position 5: its weight is -1"},
-    {unfilled, false, "row 7 of split training, position 5: its weight is "},
+    {high_id, false, "sequence 7 of split training, position 5: its id is 80. Allowed: 0 to 79"},
+    {low_id, false, "sequence 7 of split training, position 5: its id is -1. Allowed: 0 to 79"},
+    {high_target, false, "sequence 7 of split training, position 5: its target is 80. Allowed: 0 to 79"},
+    {no_number, false, "sequence 7 of split training, position 5: its weight is nan"},
+    {infinite, false, "sequence 7 of split training, position 5: its weight is inf"},
+    {negative, false, "sequence 7 of split training, position 5: its weight is -1"},
+    {unfilled, false, "sequence 7 of split training, position 5: its weight is "},
     {another_count, false,
-     "its shape reports 24 positions and 48 targets for the micro-batch at row 6, but its micro_batch returns 24 and "
+     "its shape reports 24 positions and 48 targets for the micro-batch at sequence 6, but its micro_batch returns 24 "
+     "and "
      "47"},
-    {another_count, true, "its micro-batch at row 6 of split training declares 47 targets, but 48 of its weights"},
+    {another_count, true, "its micro-batch at sequence 6 of split training declares 47 targets, but 48 of its weights"},
     {one_less, false,
-     "its micro-batch at row 6 of split training declares 48 targets, but 47 of its weights are not 0"},
-    {starts_later, false, "row 7 of split training, position 5: its start is 6"},
-    {starts_back, false, "row 7 of split training, position 5: its start is 1"},
-    {starts_elsewhere, false, "row 7 of split training, position 0: its start is -1"},
-    {far, false, "row 7 of split training, position 5: its position is 24. Allowed: 0 to 23"},
-    {before, false, "row 7 of split training, position 5: its position is -1"},
+     "its micro-batch at sequence 6 of split training declares 48 targets, but 47 of its weights are not 0"},
+    {starts_later, false, "sequence 7 of split training, position 5: its start is 6"},
+    {starts_back, false, "sequence 7 of split training, position 5: its start is 1"},
+    {starts_elsewhere, false, "sequence 7 of split training, position 0: its start is -1"},
+    {far, false, "sequence 7 of split training, position 5: its position is 24. Allowed: 0 to 23"},
+    {before, false, "sequence 7 of split training, position 5: its position is -1"},
     {other_arrays, false, "its micro_batch replaces the arrays that it must fill"},
     {other_length, false,
-     "its shape reports 24 positions and 48 targets for the micro-batch at row 6, but its micro_batch returns 23 and "
+     "its shape reports 24 positions and 48 targets for the micro-batch at sequence 6, but its micro_batch returns 23 "
+     "and "
      "48"},
-    {other_length, true, "its micro-batch at row 6 of split training has length 23, which its info does not declare"},
-    {no_rows, true, "its micro-batch at row 6 of split training has 0 rows, and 2 were requested"},
-    {many_rows, false, "its micro-batch at row 6 of split training has 3 rows, and 2 were requested"},
+    {other_length, true,
+     "its micro-batch at sequence 6 of split training has length 23, which its info does not declare"},
+    {no_rows, true, "its micro-batch at sequence 6 of split training has 0 sequences, and 2 were requested"},
+    {many_rows, false, "its micro-batch at sequence 6 of split training has 3 sequences, and 2 were requested"},
     {too_many, true, "has 49 targets. Allowed: 0 to 48"},
     {fewer_than_none, true, "has -1 targets. Allowed: 0 to 48"},
 };
@@ -164,7 +167,7 @@ TEST(evaluation_is_told_apart) {
                      WEFT_E_PLUGIN);
     ck_assert_str_eq(err.text,
                      "instruction 0, FORWARD embed micro-batch 0: data:rows (/somewhere/weft-data-rows.so), in "
-                     "evaluation: row 3 of split validation, "
+                     "evaluation: sequence 3 of split validation, "
                      "position 5: its id is 80. Allowed: 0 to 79");
     setting_close(&s);
 }
@@ -211,16 +214,16 @@ TEST(validates_the_properties_of_data) {
     expect_words(&what, "declares length 65 after 16. Allowed: increasing lengths from 1 to the model's 64");
     what = fine();
     what.splits[0].targets++;
-    expect_words(&what, "its split training has 641 targets, more than 10 rows of 64 positions");
+    expect_words(&what, "its split training has 641 targets, more than 10 sequences of 64 positions");
     what = fine();
     what.splits[1].targets = 1;
-    expect_words(&what, "its split validation has 1 targets, more than 0 rows");
+    expect_words(&what, "its split validation has 1 targets, more than 0 sequences");
     what = fine();
     what.splits[2].rows = UINT64_MAX;
-    expect_words(&what, "its split all has 18446744073709551615 rows, more than can be counted");
+    expect_words(&what, "its split all has 18446744073709551615 sequences, more than can be counted");
     what = fine();
     what.splits[0].rows = what.splits[0].targets = 0;
-    expect_words(&what, "its split training has no rows");
+    expect_words(&what, "its split training has no sequences");
     ck_assert_int_eq(judge(&what, false, &err), WEFT_OK);
 }
 
