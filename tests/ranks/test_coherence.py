@@ -90,7 +90,7 @@ def test_other_data(scratch):
     write("here.ini", read("run.ini").replace("=games.txt", "=/proc/self/cwd/games.txt"))
     other = words(scratch / "here.ini", cwd="elsewhere")
     differ(words(scratch / "here.ini"), f"unshare --uts sh -c 'hostname other; exec {other}'",
-           ("the rows of the data", "[0-9a-f]{16}", "[0-9a-f]{16}"))
+           ("the sequences of the data", "[0-9a-f]{16}", "[0-9a-f]{16}"))
 
 
 @pytest.fixture(scope="module")
